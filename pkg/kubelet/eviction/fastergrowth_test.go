@@ -80,8 +80,8 @@ func TestSlowPodThatBecomesAHogBesideAnEviction(t *testing.T) {
 	}
 }
 
-// As before, with a pod whose counter goes up and down with each look until it becomes a hog: other pods take what a CPU
-// has charged in advance for it.
+// As before, with a pod whose counter goes up and down until it becomes a hog: other pods take what a CPU has charged
+// in advance for it.
 func TestFluctuatingPodThatBecomesAHogBesideAnEviction(t *testing.T) {
 	for _, slow := range []int64{0, 3} {
 		for _, fast := range []int64{200, 400, 1000} {

@@ -223,8 +223,9 @@ func (l *looks) observeReleases(now *lookState) {
 	}
 }
 
-// uncharged returns by how much the counter of all pods has become less since the last look, beyond what pods account for
-// that are still there or were not being evicted: page cache of a cgroup that was removed is charged to the one above it.
+// uncharged returns by how much the counter of all pods has become less since the last look, beyond what pods account
+// for that are still there or were not being evicted: page cache of a cgroup that was removed is charged to the one
+// above it.
 func (l *looks) uncharged(now *lookState) int64 {
 	last := l.n - 1
 	less := l.state[last].used - now.used

@@ -33,8 +33,9 @@ type bus struct {
 	silent, breaks string
 	// owner is the unique name of logind on the bus, ownName unless logind was restarted.
 	owner string
-	// late is how long logind takes to grant a lock.
-	late time.Duration
+	// late is how long logind takes to grant a lock, lockAsked is called when it is asked for one, unless nil.
+	late      time.Duration
+	lockAsked func()
 	// rejectLocks rejects requests for locks, as logind does during a shutdown.
 	rejectLocks bool
 	// locks are the read ends of the pipes whose write ends were returned as locks, oldest first.
@@ -75,7 +76,7 @@ func resetBus(t *testing.T) *bus {
 	defer b.mu.Unlock()
 	b.delay, b.reloadedDelay, b.reloads = time.Hour, time.Hour, 0
 	b.rejectLocks, b.shuttingDown, b.requests = false, new(bool), nil
-	b.silent, b.breaks, b.late, b.owner = "", "", 0, ownName
+	b.silent, b.breaks, b.late, b.lockAsked, b.owner = "", "", 0, nil, ownName
 	return b
 }
 
@@ -176,6 +177,9 @@ func (b *bus) answer(conn *net.UnixConn, call *dbus.Message) error {
 			return err
 		}
 		b.locks = append(b.locks, read)
+		if b.lockAsked != nil {
+			b.lockAsked()
+		}
 		lock, reply.Body = write, []any{dbus.UnixFD(write.Fd())}
 	}
 	b.mu.Unlock()
