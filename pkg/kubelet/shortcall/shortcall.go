@@ -4,9 +4,9 @@
 // call may block. That thread wakes up again each 20 µs until the process is idle, which took 0.2 ms of CPU time for a
 // reading of memory counters of 0.15 ms.
 //
-// A call that waits would hold up garbage collection. And as long as the runtime is told about no call, its monitor
-// thread may sleep, and nobody but the caller waits for sockets and files. So these are for files and timers of the
-// kernel only that need no other process and no disk, and Calls limits how long they take.
+// Such a call holds up garbage collection while it runs. And while the monitor thread sleeps, other goroutines may not
+// learn that a socket or a file is ready. So this is only for files and timers of the kernel, which need no other
+// process and no disk, and Calls limits how long it lasts.
 package shortcall
 
 import (
@@ -16,31 +16,31 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The runtime is told about a call if those since the one that it was last told about took longCall together, and
-// about all calls for toldFor after one that took longer than longCall.
+// When calls have taken longCall together, the runtime is told about the next one. After a single call that took longer
+// than longCall, it is told about all calls for toldFor.
 const (
 	longCall = time.Millisecond
 	toldFor  = time.Second
 )
 
-// Calls makes calls that may take long once in a while: the kernel adds up statistics of all CPUs for some files, may
-// reclaim memory for the answer, and may wait for a lock. It tells the runtime about those that follow a long one. The
-// zero Calls is for use. It is not safe for concurrent use.
+// Calls makes calls of which a few may take long: the kernel may have to add up statistics of all CPUs, to reclaim
+// memory, or to wait for a lock. It tells the runtime about calls that follow a long one. The zero value is ready to
+// use. It is not safe for concurrent use.
 type Calls struct {
-	// Told makes it tell the runtime about all calls: for file systems that need another process, or a disk.
+	// Told is true if the runtime is to be told about every call: for file systems that need another process or a disk.
 	Told bool
-	// until is when it no longer tells the runtime about all, since one took long.
+	// until is the end of the time in which the runtime is told about every call, because one took long.
 	until time.Time
-	// untold is how long the calls took together since the one that the runtime was last told about.
+	// untold is how long calls have taken together since the runtime was last told about one.
 	untold time.Duration
 }
 
-// short reports whether the runtime need not be told about a call that begins now.
+// short reports whether a call that begins now may be made without telling the runtime.
 func (c *Calls) short(now time.Time) bool {
 	return !c.Told && c.untold < longCall && !now.Before(c.until)
 }
 
-// took records a call.
+// took records when a call began, how long it took, and whether it was short.
 func (c *Calls) took(began time.Time, d time.Duration, short bool) {
 	if short {
 		c.untold += d
@@ -59,7 +59,7 @@ func (c *Calls) Read(fd int, into []byte) (n int, err error) {
 		short := c.short(began)
 		var read uintptr
 		var errno unix.Errno
-		// The last arguments are the offset: they are zero whichever of them an architecture takes.
+		// The offset is zero, whichever of the last arguments an architecture takes it from.
 		if short {
 			read, _, errno = unix.RawSyscall6(unix.SYS_PREAD64, uintptr(fd), uintptr(unsafe.Pointer(&into[0])),
 				uintptr(len(into)), 0, 0, 0)
